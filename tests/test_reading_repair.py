@@ -156,13 +156,14 @@ def test_what_no_repair_can_mend_is_refused_in_a_sentence(tmp_path: Path):
         "t,x_0,a_0\n": "there is a header but no row",
         "1.5,2,3\n1.6,2.5,3\n": "the first row holds values",
         TABLE.replace("3", "abc"): r"g.csv: row 2, column 'x_0': 'abc' is not a number",
-        TABLE + 'x,"1': r"line 5: cannot be read as CSV",
+        TABLE + 'x,"1': r"row 4: cannot be read as CSV",
         "t,x_0,a_0\n0,1,\n1,2,\n": r"g.csv: no row has all actions",
     }.items():
         with pytest.raises(DataError, match=message):
             read_csv(tmp_path, text)
-    with pytest.raises(DataError, match=r"its rows take 10 MB of memory or more, and may take 10 MB"):
-        read_csv(tmp_path, TABLE + "0.3,7,8\n" * 250_000, max_memory=10)
+    for codec in ("utf-8", "utf-16"):
+        with pytest.raises(DataError, match=r"its rows take \d+ MB of memory or more, and may take 10 MB"):
+            read_csv(tmp_path, (TABLE + "0.3,7,8\n" * 250_000).encode(codec), max_memory=10)
 
 
 def test_words_among_numbers_are_missing_whichever_way_they_come_in(tmp_path: Path):

@@ -23,7 +23,6 @@ from simile.data.reading.repair import (
     Repairs,
     leave_out_strangers,
     mend_words,
-    open_damaged_text,
 )
 from simile.data.reading.tables import Budget, Chunk, GoneError, Table, Types
 from simile.data.reading.text import open_records, open_text
@@ -78,7 +77,7 @@ def open_tables(
     if twice := next((f for i, f in enumerate(files) if f in files[:i]), None):
         raise ArgumentError(f"path: {twice} is given twice")
     if repairs is not None:
-        return [finish(table) for table in _open_damaged(files, repairs, budget)]
+        return [budget.watch(table) for table in _open_damaged(files, repairs, budget)]
     # One by one on this machine; elsewhere each answer takes a while.
     at_once = _AT_ONCE if any(isinstance(file, Url) for file in files[1:]) else 1
     with ThreadPoolExecutor(at_once) as pool:
@@ -95,8 +94,10 @@ def _open_damaged(files: Sequence[File], repairs: Repairs, budget: Budget) -> li
     tables, errors = [], []
     for file in files:
         try:
-            is_text = _OPENERS[suffix_of(file)] is open_text
-            tables.append(open_damaged_text(file, repairs, budget) if is_text else _open(file))
+            if _OPENERS[suffix_of(file)] is open_text:
+                tables.append(mend_words(open_text(file, repairs, budget), repairs, typed=False))
+            else:
+                tables.append(mend_words(_open(file), repairs))
         except DataError as error:
             errors.append(error)
             repairs.add(NO_DATA, 1, file)

@@ -98,7 +98,7 @@ def read(
     repair : bool
         Mend what loggers, spreadsheets and people do to files: rows that stand twice or late, words for missing values,
         other encodings, lines above the header and units below it, odd rows, missing actions, outages, files that are
-        no data. Each kind is told with a count and the first place. A file of text is then held in memory.
+        no data. Each kind is told with a count and the first place. Text that is not UTF-8 is held in memory.
     missing : number, or mapping of str, optional
         Codes that stand for a missing value: -999 in all contexts, or by column, `{"wind": -999, "*": [9999, 65535]}`.
     wraps : mapping of str, optional

@@ -15,22 +15,19 @@ import numpy as np
 
 from simile._common.typing import FloatArray, IntArray
 from simile._common.urls import File
-from simile.data.reading import text
 from simile.data.reading import values as convert
 from simile.data.reading.clock import Timing, first_not_later
 from simile.data.reading.sequences import Pieces, check_later
-from simile.data.reading.tables import Budget, Chunk, Column, Table, Types, decoding
+from simile.data.reading.tables import Chunk, Table, Types
 from simile.data.reading.values import (
     MISSING,
     NUMBER,
-    SAMPLE,
     TEXT,
     WORDS,
     Place,
     Times,
+    is_word,
     kind_of,
-    look_like_values,
-    no_header,
 )
 from simile.errors import DataError
 
@@ -40,9 +37,7 @@ _UNIT = re.compile(
     r"[mk]?g|t|l|l/(s|min|h)|m3|m³|m3/[sh]|m³/[sh]|counts?|units?|bool|int|float|string|text|frames?|name|label",
     re.IGNORECASE,
 )
-_HEADER_ROWS = 200  # among which the header is looked for
-_BLOCK = 1 << 14  # rows that are split at once
-_PER_BYTE = 10  # bytes of memory that a byte of text takes while it is split
+_HEADER_ROWS = 200  # lines among which the header is looked for
 _FALLS = 10  # rows in a row behind an earlier one: the clock has begun anew
 _DIFFER = 0.1  # share of the rows that may be late, or of the time of another: more is another order, or a coarse clock
 _FEW = 3  # rows that may be late or have the time of another however few there are
@@ -86,79 +81,23 @@ class Repairs:
         return [f"repaired: {kind}: {n:,} (first: {first})" for kind, (n, first) in self.found.items()]
 
 
-# ----------------------------------------------------------------------------------------------------- tables of text
+# --------------------------------------------------------------------------------------------------------------- text
 
 
-def open_damaged_text(path: File, repairs: Repairs, budget: Budget) -> Table:
-    """Open a .csv, .tsv or .txt file, in any encoding, with lines above its header and odd rows; all is in memory."""
-    with decoding(path, "text"), text.open_bytes(path) as file:
-        data = file.read(budget.limit // _PER_BYTE + 1)
-    budget.check(path, _PER_BYTE * len(data))
-    encoding = _find_encoding(data, path, repairs)
-    delimiter, width = _find_layout(data[: 1 << 16].decode(encoding, "replace"))
-    rows = _split(data, encoding, delimiter, path)
-    first = list(islice(rows, _HEADER_ROWS))
-    if not first:
-        raise DataError(f"{path}: the file is empty")
-    header, units = _find_header(first, width)
-    names = first[header]
-    if look_like_values(names):
-        raise DataError(f"{path}: {no_header(names)}")
-    repairs.add(PREAMBLE, header, path)
-    repairs.add(UNITS, int(units), path, 1)
-    frame, numbers = _to_frame([*first[header + 1 + units :]], rows, names, 1 + units, path, repairs)
-    if not len(numbers):
-        raise DataError(f"{path}: there is a header but no row below it")
-    comma = None if delimiter == "," else text.find_decimal_comma(data[: text.LOOK], delimiter)
-    notes = () if comma is None else (text.note_decimal_comma(comma),)
-    columns = []
-    for i, name in enumerate(names):
-        some = [None if (v or "").strip().lower() in WORDS else v for v in frame[str(i)][:SAMPLE]]
-        columns.append(Column(name, kind_of(v.replace(",", ".") if comma and v else v for v in some)))
+def find_layout(start: str) -> tuple[str, int, bool]:
+    """Return the delimiter of text, how many lines stand above the header, and whether units stand below it.
 
-    def scan(types: Types, watched: Sequence[str] = ()) -> Iterator[Chunk]:
-        wanted = {name: frame[str(names.index(name))] for name in (*types, *watched)}
-        found = {n: text.to_points(v) if comma and types.get(n) is not str else v for n, v in wanted.items()}
-        yield Chunk(Place(path, rows=numbers), found, len(numbers))
-
-    return Table(path, tuple(columns), scan, notes=notes)
-
-
-def _find_encoding(data: bytes, path: File, repairs: Repairs) -> str:
-    """Return UTF-8 where text is so, or else UTF-16 where it has its mark, or else what old Windows programs write."""
-    encoding, row = "utf-16", 0
-    if not data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        try:
-            data.decode()
-            return "utf-8-sig"
-        except UnicodeDecodeError as error:
-            encoding, row = "cp1252", data.count(b"\n", 0, error.start)
-    repairs.add(ENCODING, 1, path, row)
-    return encoding
-
-
-def _find_layout(start: str) -> tuple[str, int]:
-    """Return the delimiter by which most of the first lines have the same number of fields, and that number."""
-    lines = start.splitlines()[:_HEADER_ROWS]
+    By the delimiter most of the first lines have the same number of fields.
+    """
     found = []
     for delimiter in ",;\t":
-        widths = Counter(len(line) for line in csv.reader(lines, delimiter=delimiter) if len(line) > 1)
+        lines = islice(io.StringIO(start, newline=""), _HEADER_ROWS)
+        rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+        widths = Counter(len(row) for row in rows if len(row) > 1)
         width, count = max(widths.items(), key=lambda item: item[::-1], default=(1, 0))
-        found.append((count, width, delimiter))
-    _, width, delimiter = max(found, key=lambda one: one[:2])
-    return delimiter, width
-
-
-def _split(data: bytes, encoding: str, delimiter: str, path: File) -> Iterator[list[str]]:
-    """Yield the fields of every line that is not empty."""
-    n, lines = 0, io.TextIOWrapper(io.BytesIO(data), encoding, "replace", newline="")
-    try:
-        for row in text.split_lines(lines, delimiter):
-            n += 1
-            if row:
-                yield row
-    except csv.Error as error:
-        raise DataError(f"{path}: line {n + 1}: cannot be read as CSV: {error}: mend it there") from None
+        found.append((count, width, delimiter, rows))
+    _, width, delimiter, rows = max(found, key=lambda one: one[:2])
+    return delimiter, *_find_header(rows, width)
 
 
 def _find_header(rows: Sequence[Sequence[str]], width: int) -> tuple[int, bool]:
@@ -182,34 +121,15 @@ def _holds_number(row: Sequence[str]) -> bool:
     return any(cell.strip() not in MISSING and kind_of([cell]) != TEXT for cell in row)
 
 
-def _to_frame(
-    first: list[list[str]], rest: Iterator[list[str]], names: Sequence[str], above: int, path: File, repairs: Repairs
-) -> tuple[Any, Any]:
-    """Return a polars frame of the text of all rows that are whole, with the numbers of the rows."""
-    import polars as pl
-
-    schema = {str(i): pl.String for i in range(len(names))}
-    frames, numbers, n, block = [pl.DataFrame(schema=schema)], [], above, first
-    while block:
-        whole = [len(row) == len(names) for row in block]
-        kept = n + np.flatnonzero(whole)
-        odd = len(block) - len(kept)
-        repairs.add(ODD, odd, path, n + whole.index(False) if odd else 0)
-        rows = [row for row, fits in zip(block, whole, strict=True) if fits]
-        columns = [[cell or None for cell in column] for column in zip(*rows, strict=True)]
-        frames += [pl.DataFrame(columns, schema=schema)] * bool(rows)
-        numbers.append(kept)
-        n += len(block)
-        block = list(islice(rest, _BLOCK))
-    return pl.concat(frames, rechunk=True), np.concatenate([np.empty(0, np.int64), *numbers])
-
-
 # --------------------------------------------------------------------------------------- words among numbers, files
 
 
-def mend_words(table: Table, repairs: Repairs) -> Table:
-    """Return a table in whose numbers the words for missing are missing; a column of text that is so is of numbers."""
-    spoiled = _find_spoiled(table)
+def mend_words(table: Table, repairs: Repairs, *, typed: bool = True) -> Table:
+    """Return a table in whose numbers the words for missing are missing.
+
+    Where columns are `typed`, those of text that hold nothing else are of numbers.
+    """
+    spoiled = _find_spoiled(table) if typed else set()
 
     def scan(types: Types, watched: Sequence[str] = ()) -> Iterator[Chunk]:
         for chunk in table.scan(types, watched):
@@ -229,8 +149,8 @@ def _clear(values: Any, name: str, place: Place, repairs: Repairs) -> Any:
     if isinstance(values, np.ndarray):
         return values
     if isinstance(values, list):
-        at = [i for i, v in enumerate(values) if isinstance(v, str) and v.strip().lower() in WORDS]
-        values = [None if isinstance(v, str) and v.strip().lower() in WORDS else v for v in values] if at else values
+        at = [i for i, v in enumerate(values) if is_word(v)]
+        values = [None if is_word(v) else v for v in values] if at else values
     else:
         spoiled = _are_words(values)
         at, values = spoiled.arg_true().to_list(), values.set(spoiled, None)

@@ -2,64 +2,102 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import IO, Any
 
 import numpy as np
 
+from simile._common.typing import IntArray
 from simile._common.urls import File, Url, open_file
 from simile.data.reading import tables
-from simile.data.reading.tables import NUMERIC, Chunk, Column, Table, Types, decoding, elements, read_lines
-from simile.data.reading.values import SAMPLE, TAIL, DamageError, Place, kind_of, look_like_values, no_header, quote
+from simile.data.reading.repair import ENCODING, ODD, PREAMBLE, UNITS, Repairs, find_layout
+from simile.data.reading.tables import NUMERIC, Budget, Chunk, Column, Table, Types, decoding, elements, read_lines
+from simile.data.reading.values import (
+    SAMPLE,
+    TAIL,
+    DamageError,
+    Place,
+    is_word,
+    kind_of,
+    look_like_values,
+    no_header,
+    quote,
+)
 from simile.errors import DataError
 
 _DECIMAL = r"[+-]?\d*[{}]\d+(?:[eE][+-]?\d+)?"
 _BLOCK = 1 << 21  # bytes that are parsed at once, and the rest of the last row
 _START = 1 << 20  # bytes that tell the delimiter
-LOOK = 1 << 24  # bytes that tell commas from points
+_LOOK = 1 << 24  # bytes that tell commas from points
 _ROWS = 1 << 13  # of JSON lines
-_MARK = b"\xef\xbb\xbf"
+_MARK, _UTF_16 = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
+_PER_BYTE = 8  # bytes of memory that a byte of text in another encoding takes while it is decoded
 
 
-def open_text(path: File) -> Table:
-    """Open a .csv, .tsv or .txt file, or one of these as .gz."""
-    with decoding(path, "text"), open_bytes(path) as file:
+def open_text(path: File, repairs: Repairs | None = None, budget: Budget | None = None) -> Table:
+    """Open a .csv, .tsv or .txt file, or one of these as .gz; where `repairs` are counted, it may be damaged."""
+    source = partial(open_bytes, path) if repairs is None else _open_any(path, repairs, budget)
+    with decoding(path, "text"), source() as file:
         start = file.read(_START)
-    if not start.strip():
-        raise DataError(f"{path}: the file is empty")
-    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DamageError(f"{path}: UTF-16 text: save it as UTF-8")
-    delimiter = find_delimiter(start.removeprefix(_MARK).lstrip(b"\r\n").decode("latin-1"))
-    with decoding(path, "text"), open_bytes(path) as file:
-        comma = None if delimiter == "," else find_decimal_comma(file.read(LOOK), delimiter)
-    notes = () if comma is None else (note_decimal_comma(comma),)
-    with decoding(path, "CSV"), io.TextIOWrapper(open_bytes(path), "utf-8-sig", "surrogateescape", newline="") as text:
-        reader = csv.reader(read_lines(text, path), delimiter=delimiter, strict=True)
+        if not start.strip():
+            raise DataError(f"{path}: the file is empty")
+        if start.startswith(_UTF_16):
+            raise DamageError(f"{path}: UTF-16 text: save it as UTF-8")
+        text = start.removeprefix(_MARK).lstrip(b"\r\n").decode("latin-1")
+        delimiter, header, units = (find_delimiter(text), 0, False) if repairs is None else find_layout(text)
+        comma = None if delimiter == "," else _find_decimal_comma(start + file.read(_LOOK), delimiter)
+    notes = () if comma is None else (f"numbers have a decimal comma: {quote(comma)} is {comma.replace(',', '.')}",)
+    with decoding(path, "CSV"), io.TextIOWrapper(source(), "utf-8-sig", "surrogateescape", newline="") as text_file:
+        reader = csv.reader(read_lines(text_file, path), delimiter=delimiter, strict=True)
         rows = (row for row in reader if row)
-        names = next(rows, [])
+        names = next(islice(rows, header, None), [])
+        next(islice(rows, units, units), None)
         lines = reader.line_num  # above the first row
         for name in names:
             name.encode()  # which refuses what is not UTF-8
-        first = _Rows(path, delimiter, len(names)).check(islice(rows, SAMPLE), 1)
-    if len(set(names)) < len(names) and look_like_values(names):
+        table = _Rows(path, source, delimiter, names, lines, 1 + units, comma is not None, repairs)
+        first, _ = replace(table, repairs=repairs and Repairs()).check(islice(rows, SAMPLE), 1)
+    if look_like_values(names) and (repairs is not None or len(set(names)) < len(names)):
         raise DataError(f"{path}: {no_header(names)}")
     if not first:
         raise DataError(f"{path}: there is a header but no row below it")
-    point = _to_point if comma else str
-    columns = tuple(
-        Column(name, kind_of(map(point, values))) for name, values in zip(names, zip(*first, strict=True), strict=True)
-    )
-    return Table(path, columns, _Rows(path, delimiter, len(names), lines, names, comma is not None).scan, notes=notes)
+    if repairs is not None:
+        repairs.add(PREAMBLE, header, path)
+        repairs.add(UNITS, int(units), path, 1)
+    columns = [
+        Column(name, kind_of(table.point(v) for v in values if repairs is None or not is_word(v)))
+        for name, values in zip(names, zip(*first, strict=True), strict=True)
+    ]
+    return Table(path, tuple(columns), table.scan, notes=notes)
+
+
+def _open_any(path: File, repairs: Repairs, budget: Budget | None) -> Callable[[], IO[bytes]]:
+    """Return what opens a file as UTF-8; UTF-16, and what old Windows programs write, is held in memory."""
+    with decoding(path, "text"), open_bytes(path) as file, suppress(UnicodeDecodeError):
+        decoder, block = codecs.getincrementaldecoder("utf-8")(), file.read(_BLOCK)
+        encoding = "utf-16" if block.startswith(_UTF_16) else "cp1252"
+        while block:
+            decoder.decode(block)
+            block = file.read(_BLOCK)
+        decoder.decode(b"", final=True)
+        return partial(open_bytes, path)
+    repairs.add(ENCODING, 1, path)
+    with decoding(path, "text"), open_bytes(path) as file:
+        data = file.read(-1 if budget is None else budget.limit // _PER_BYTE + 1)
+    if budget is not None:
+        budget.check(path, _PER_BYTE * len(data))
+    return partial(io.BytesIO, data.decode(encoding, "replace").encode())
 
 
 @dataclass(frozen=True)
@@ -67,11 +105,17 @@ class _Rows:
     """The rows of a file of text, below the header."""
 
     path: File
+    source: Callable[[], IO[bytes]]
     delimiter: str
-    width: int
-    above: int = 0  # lines, of the header and before it
-    names: Sequence[str] = ()
-    comma: bool = False  # in numbers, instead of a point
+    names: Sequence[str]
+    above: int  # lines, of the header and before it
+    first: int  # the number of the first row
+    comma: bool  # in numbers, instead of a point
+    repairs: Repairs | None = None  # where odd rows are dropped
+
+    def point(self, text: str) -> str:
+        """Return a number with a point."""
+        return text.replace(",", ".") if self.comma and "." not in text else text
 
     def scan(self, types: Types, watched: Sequence[str] = ()) -> Iterator[Chunk]:
         """Yield the wanted columns; the others are not parsed."""
@@ -80,14 +124,17 @@ class _Rows:
         numbers = {float: pl.Float64, int: pl.Int64}
         wanted = {self.names.index(name): numbers.get(kind, pl.String) for name, kind in types.items()}
         tails = [self.names.index(name) for name in watched]
-        first = 1
-        with decoding(self.path, "CSV"), open_bytes(self.path) as file:
+        first = self.first
+        with decoding(self.path, "CSV"), self.source() as file:
             for block in self._blocks(file):
-                rows, found = self._parse(block, wanted) or self._parse_slowly(block, wanted, first)
+                place, (rows, found) = Place(self.path, first), self._parse(block, wanted) or (0, None)
+                first += rows
+                if found is None:
+                    place, rows, found = self._parse_slowly(block, wanted, first)
+                    first = place.row(rows)
                 if rows:
                     found |= {self.names[i]: texts for i, texts in self._read_tail(block, tails).items()}
-                    yield Chunk(Place(self.path, first), found, rows)
-                first += rows
+                    yield Chunk(place, found, rows)
 
     def _blocks(self, file: IO[bytes]) -> Iterator[bytes]:
         """Yield the bytes of whole rows; a row ends at a line outside of quotes."""
@@ -107,18 +154,19 @@ class _Rows:
         if _count(block, "\r", unless="\n"):  # a row ends there, but not to polars
             return None
         block = _MARK + block if block.startswith(_MARK) else block  # which takes one for the beginning of a file
-        last = self.width - 1  # whose value is missing in every row that is too short, and in empty lines
+        last = len(self.names) - 1  # whose value is missing in every row that is too short, and in empty lines
         chosen = sorted({*wanted, last})
         strings = dict.fromkeys(wanted, pl.String)
-        attempts = [wanted]
-        for i, types in enumerate(attempts):  # which grow where the first does not do
-            if i == 1:
-                block = _drop_empty_lines(block)
+        for i, types in enumerate((wanted, wanted, strings)):
+            if i == 1:  # which fails again unless there were empty lines
+                if b'"' in block or not (b"\n\n" in block or b"\n\r\n" in block or block[:1] in b"\r\n"):
+                    continue
+                block = re.sub(rb"(\A|\n)[\r\n]+", rb"\1", block)
             with suppress(pl.exceptions.PolarsError):
                 frame = pl.read_csv(
                     block,
                     has_header=False,
-                    schema={str(i): types.get(i, pl.String) for i in range(self.width)},
+                    schema={str(i): types.get(i, pl.String) for i in range(len(self.names))},
                     columns=chosen,
                     separator=self.delimiter,
                     decimal_comma=self.comma,
@@ -128,48 +176,49 @@ class _Rows:
                 if not ends.null_count() or _count(block, self.delimiter) == frame.height * last:
                     values = {i: frame.to_series(chosen.index(i)) for i in wanted}
                     if types is strings and self.comma:
-                        values |= {i: to_points(v) for i, v in values.items() if wanted[i] != pl.String}
+                        values |= {i: _to_points(v) for i, v in values.items() if wanted[i] != pl.String}
                     return frame.height, {self.names[i]: v for i, v in values.items()}
-            if i == 0:
-                attempts += [wanted, strings] if _has_empty_lines(block) else [strings]
         return None
 
-    def _parse_slowly(self, block: bytes, wanted: Mapping[int, Any], first: int) -> tuple[int, dict[str, Any]]:
-        """Return the rows of a block, split one by one; the first that is odd is named."""
+    def _parse_slowly(self, block: bytes, wanted: Mapping[int, Any], first: int) -> tuple[Place, int, dict[str, Any]]:
+        """Return the rows of a block, split one by one, and where they stand; the first that is odd is named."""
         import polars as pl
 
         text = io.StringIO(block.decode("utf-8", "surrogateescape"), newline="")
-        rows = self.check((row for row in split_lines(text, self.delimiter) if row), first)
-        values: dict[str, Any] = {}
+        rows, numbers = self.check((row for row in split_lines(text, self.delimiter) if row), first)
+        place, values = Place(self.path, rows=numbers), dict[str, Any]()
         for i, kind in wanted.items():
             own = [row[i] for row in rows]
             if kind == pl.String:
                 for row, label in enumerate(own):
                     if not label.isascii() and any("\ud800" <= c <= "\udfff" for c in label):
-                        problem = "not UTF-8 text: save the file as UTF-8"
-                        raise Place(self.path, first).error(row, self.names[i], problem)
+                        raise place.error(row, self.names[i], "not UTF-8 text: save the file as UTF-8", DamageError)
                 values[self.names[i]] = pl.Series([text or None for text in own], dtype=pl.String)
             else:
-                values[self.names[i]] = [_to_point(text) for text in own] if self.comma else own
-        return len(rows), values
+                values[self.names[i]] = list(map(self.point, own))
+        return place, len(rows), values
 
-    def check(self, rows: Iterable[list[str]], first: int) -> list[list[str]]:
-        """Return rows, of which each must have a field for each column."""
-        found: list[list[str]] = []
+    def check(self, rows: Iterable[list[str]], first: int) -> tuple[list[list[str]], IntArray]:
+        """Return rows, of which each must have a field for each column, and their numbers with that of the next."""
+        found, numbers, number = list[list[str]](), list[int](), first
         try:
             for row in rows:
-                if len(row) != self.width:
+                if len(row) == len(self.names):
+                    found.append(row)
+                    numbers.append(number)
+                elif self.repairs is not None:
+                    self.repairs.add(ODD, 1, self.path, number)
+                else:
                     raise DamageError(
-                        f"{self.path}: row {first + len(found)}: {len(row)} fields, but the header has {self.width}: "
+                        f"{self.path}: row {number}: {len(row)} fields, but the header has {len(self.names)}: "
                         "add or remove delimiters there, and quote texts that hold one"
                     )
-                found.append(row)
+                number += 1
         except csv.Error as error:
             raise DataError(
-                f"{self.path}: row {first + len(found)}: cannot be read as CSV: {error}: is a quote opened there, and "
-                "never closed?"
+                f"{self.path}: row {number}: cannot be read as CSV: {error}: is a quote opened there, and never closed?"
             ) from None
-        return found
+        return found, np.array([*numbers, number])
 
     def _read_tail(self, block: bytes, columns: Sequence[int]) -> dict[int, list[str]]:
         """Return the last values of columns of text, in whatever encoding, as far as their rows are whole."""
@@ -178,8 +227,8 @@ class _Rows:
         lines = block.rstrip(b"\r\n").rsplit(b"\n", TAIL)[-TAIL:]
         with suppress(csv.Error):
             rows = [r for r in split_lines((x.decode("utf-8", "replace") for x in lines), self.delimiter) if r]
-            whole = [row for row in rows if len(row) == self.width]
-            return {i: [_to_point(row[i]) if self.comma else row[i] for row in whole] for i in columns}
+            whole = [row for row in rows if len(row) == len(self.names)]
+            return {i: [self.point(row[i]) for row in whole] for i in columns}
         return {}
 
 
@@ -194,14 +243,6 @@ def _count(block: bytes, mark: str, *, unless: str = "") -> int:
     if unless:
         found[:-1] &= codes[1:] != ord(unless)
     return int(np.count_nonzero(found))
-
-
-def _has_empty_lines(block: bytes) -> bool:
-    return b'"' not in block and (b"\n\n" in block or b"\n\r\n" in block or block[:1] in b"\r\n")
-
-
-def _drop_empty_lines(block: bytes) -> bytes:
-    return re.sub(rb"(\A|\n)[\r\n]+", rb"\1", block) if _has_empty_lines(block) else block
 
 
 def open_bytes(path: File) -> IO[bytes]:
@@ -228,20 +269,15 @@ def split_lines(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
     return csv.reader(lines, delimiter=delimiter, strict=True)
 
 
-def find_decimal_comma(start: bytes, delimiter: str) -> str | None:
+def _find_decimal_comma(start: bytes, delimiter: str) -> str | None:
     """Return the first number with a decimal comma; None if there is none, or if others have a point."""
     field = r"(?:^|{0})[ \"]*({1})[ \"]*(?=[{0}\r\n]|\Z)"
     patterns = (field.format(delimiter, _DECIMAL.format(mark)) for mark in ",.")
     comma, point = (re.compile(pattern.encode(), re.MULTILINE) for pattern in patterns)
-    if len(start) >= LOOK:
+    if len(start) >= _LOOK:
         start = start[: start.rfind(b"\n") + 1]  # whole lines
     found = comma.search(start) if b"," in start else None
     return None if found is None or point.search(start) else found[1].decode()
-
-
-def note_decimal_comma(found: str) -> str:
-    """Return the note on numbers with a decimal comma."""
-    return f"numbers have a decimal comma: {quote(found)} is {found.replace(',', '.')}"
 
 
 def is_decimal(text: str, mark: str) -> bool:
@@ -249,11 +285,7 @@ def is_decimal(text: str, mark: str) -> bool:
     return re.fullmatch(_DECIMAL.format(mark), text.strip()) is not None
 
 
-def _to_point(text: str) -> str:
-    return text if "." in text else text.replace(",", ".")
-
-
-def to_points(texts: Any) -> Any:
+def _to_points(texts: Any) -> Any:
     """Return a series of text with points instead of decimal commas."""
     return texts.set(~texts.str.contains(".", literal=True), None).fill_null(texts.str.replace_all(",", "."))
 

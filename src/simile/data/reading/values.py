@@ -92,6 +92,11 @@ def to_number(value: object) -> float:
     raise ValueError
 
 
+def is_word(value: object) -> bool:
+    """Return whether a value is a word for a missing number."""
+    return isinstance(value, str) and value.strip().lower() in WORDS
+
+
 def to_stamp(value: object) -> datetime:
     """Return a time as text, or a date, as a moment in UTC; without a zone it is taken for UTC.
 
@@ -142,7 +147,7 @@ def as_numbers(values: Any, column: str, place: Place) -> FloatArray:
             out[i] = to_number(value)
         except ValueError:
             # A word for missing ones, or a row of units.
-            mends = place.row(i) == 1 or (isinstance(value, str) and value.strip().lower() in WORDS)
+            mends = place.row(i) == 1 or is_word(value)
             raise place.error(i, column, not_a_number(value), DamageError if mends else DataError) from None
     return out
 
