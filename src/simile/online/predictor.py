@@ -39,7 +39,8 @@ class Predictor:
     Parameters
     ----------
     policy : Policy
-        What acts.
+        What acts. What was mended in the data of its training, codes for missing values and angles that wrap, is mended
+        in what comes; actions go out in the range of that log.
     start : (k,) or (n, k) array_like, optional
         The last known actions, oldest first, in the user's units. None starts cold: as if the action guessed from
         the first context had always been held; that and the first answer lie within what experts did in the first
