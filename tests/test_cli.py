@@ -539,10 +539,10 @@ NO_DATA = {
     "folder.csv": "there is no data file in this folder",
 }
 NO_POLICY = {
-    "pipe.csv": "it is no regular file",
-    "zero.csv": "it is no regular file",
+    "pipe.csv": "it cannot be read: it is no regular file",
+    "zero.csv": "it cannot be read: it is no regular file",
     "empty.csv": "it is empty",
-    "folder.csv": "it is a folder",
+    "folder.csv": "it cannot be read: it is a folder",
 }
 
 

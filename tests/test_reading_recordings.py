@@ -121,6 +121,7 @@ def test_many_short_streams_take_memory_by_their_rows(tmp_path):
     roles, columns = corrections._read(tmp_path, None)
     columns["sequence"] = np.tile(columns["sequence"], 20)
     columns["n"] = np.concatenate([columns["n"] + 3 * i for i in range(20)])
+    columns["t"] = columns["n"] / 10.0
     columns["actions"] = np.zeros((len(columns["n"]), 1))
     tracemalloc.start()
     runs = list(corrections._cut_runs(columns, roles))

@@ -30,6 +30,7 @@ from conftest import demos_of, some
 from served import Played, listed
 from servers import GENEROUS, ask, served, until
 from simile import ArgumentError, DataError, DivergedError, Horizon, Recorder, StorageError
+from simile.data.reading import arrow
 from simile.data.reading.arrow import read_journal
 from simile.models.regularizers import Autoregressor
 from simile.online import RateLimit, journals, recording
@@ -473,7 +474,7 @@ def test_a_disk_that_fails_is_no_end_of_a_journal(policy, contexts, tmp_path, mo
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as broken:
-        broken.setattr(Path, "read_bytes", fail)
+        broken.setattr(arrow, "read_bytes", fail)
         with pytest.raises((DataError, StorageError), match="Input/output error"):
             read(journal.parent)
         with Recorder(journal.parent) as recorder:

@@ -182,11 +182,14 @@ def test_a_file_that_is_no_policy_is_not_served(tmp_path: Path, capsys: pytest.C
     assert "junk" in capsys.readouterr().err
 
 
-def test_loopback_is_this_machine_alone():
+def test_loopback_is_this_machine_alone(tmp_path: Path):
     assert all(map(guard.is_loopback, ("127.0.0.1", "127.9.9.9", "::1", "localhost", "LOCALHOST")))
     assert not any(map(guard.is_loopback, ("0.0.0.0", "::", "10.0.0.1", "localhost.example", "", "127.0.0.1.example")))
     guard.check_exposure("0.0.0.0", None, insecure=True)
+    (tmp_path / "token").touch()
     with pytest.raises(ArgumentError, match="empty"):
+        guard.read_token(tmp_path / "token")
+    with pytest.raises(ArgumentError, match="it is no regular file"):
         guard.read_token(Path(os.devnull))
 
 

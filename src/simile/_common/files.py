@@ -38,9 +38,9 @@ def replacing(path: str | os.PathLike[str], *, secret: bool = False) -> Iterator
     refuse_url(target, "what is written", ELSEWHERE, StorageError)
     if "\0" in str(target) or not target.name:
         raise StorageError(f"{str(target)!r} cannot be written: no file can have this name: choose another")
-    if target.exists() and not (target.is_file() or target.is_dir()):
-        raise StorageError(f"{target} is a pipe or a device, which a file would replace: name another")
     try:
+        if target.exists() and not (target.is_file() or target.is_dir()):
+            raise StorageError(f"{target} is a pipe or a device, which a file would replace: name another")
         make_folder(target.parent)
         with _open_temporary(target) as file:
             temporary = Path(file.name)

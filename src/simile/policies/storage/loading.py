@@ -280,10 +280,8 @@ def _read_packed(path: Path, limit: int) -> Packed:
         raise
     except FileNotFoundError as error:
         raise StorageError("there is no such file: check the name, or save a policy there first") from error
-    except OSError as error:
-        raise StorageError(f"it cannot be read: {error.strerror or error}") from error
-    except ValueError as error:  # it is no file to read from
-        raise StorageError(str(error)) from error
+    except (OSError, ValueError) as error:
+        raise StorageError(f"it cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _names(trusted: Collection[str]) -> tuple[str, ...]:
