@@ -305,7 +305,8 @@ def _add(
     required = strict and lead >= 0
     check_numbers(contexts, choice.contexts, chunk)
     check_numbers(actions, choice.actions, chunk, needed=required if human is None else human & required)
-    first, places = chunk.place.first_row - 1, chunk.place.row(np.arange(chunk.rows))
+    places = chunk.place.row(np.arange(chunk.rows))
+    first = int(places[0]) - 1
     for label, slices in runs.items():
         begins = label not in by_label
         pieces = by_label.setdefault(

@@ -151,7 +151,7 @@ class _Rows:
         """Return how many rows there are, and their columns; None where a row is odd, or what polars does not take."""
         import polars as pl
 
-        if _count(block, "\r", unless="\n"):  # a row ends there, but not to polars
+        if b"\r" in block and re.search(rb"\r(?!\n)", block):  # a row ends there, but not to polars
             return None
         block = _MARK + block if block.startswith(_MARK) else block  # which takes one for the beginning of a file
         last = len(self.names) - 1  # whose value is missing in every row that is too short, and in empty lines
@@ -232,16 +232,12 @@ class _Rows:
         return {}
 
 
-def _count(block: bytes, mark: str, *, unless: str = "") -> int:
-    """Return how often a character stands outside of quotes, unless another follows it."""
-    if (code := mark.encode()) not in block:
-        return 0
+def _count(block: bytes, mark: str) -> int:
+    """Return how often a character stands outside of quotes."""
     codes = np.frombuffer(block, np.uint8)
-    found = codes == ord(code)
+    found = codes == ord(mark)
     if b'"' in block:
         found &= np.cumsum(codes == ord('"'), dtype=np.uint8) % 2 == 0
-    if unless:
-        found[:-1] &= codes[1:] != ord(unless)
     return int(np.count_nonzero(found))
 
 
