@@ -729,3 +729,80 @@ def test_what_is_no_frame_is_refused_with_the_way_out():
         read({"x_0": [1.0, 2.0], "a_0": [1.0]})
     with pytest.raises(DataError, match=r"frame: its rows take .* MB of memory or more, and may take 1 MB"):
         read({"x_0": np.zeros(100_000), "a_0": np.zeros(100_000)}, max_memory=1)
+
+
+def bare():
+    """Return a context and an action, without a clock."""
+    return {"x_ball": np.sin(np.arange(24)), "a_pan": np.cos(np.arange(24))}
+
+
+@pytest.mark.parametrize(
+    ("name", "per_second"),
+    [
+        ("t [min]", 1 / 60),
+        ("time_min", 1 / 60),
+        ("Time (h)", 1 / 3600),
+        ("time_hours", 1 / 3600),
+        ("time [d]", 1 / 86400),
+    ],
+)
+def test_coarse_units_are_told_by_the_name(tmp_path, name, per_second):
+    columns = {name: (np.arange(24) / 10.0 * per_second).round(12), **bare()}
+    assert read(save(columns, tmp_path / "d.csv"), quiet=True).rate == pytest.approx(10.0, rel=1e-4)
+
+
+@pytest.mark.parametrize(("unit", "per_second"), [("min", 1 / 60), ("h", 1 / 3600), ("d", 1 / 86400)])
+def test_coarse_units_are_told_or_asked_for(tmp_path, unit, per_second):
+    columns = {"t": np.arange(24) / 30.0 * per_second, **bare()}
+    path = save(columns, tmp_path / "d.csv")
+    assert read(path, time_unit=unit, quiet=True).rate == pytest.approx(30.0)
+    assert read(path, rate=30.0, quiet=True).rate == 30.0
+    asked = "time_unit='min', 'h' or 'd' if it is in minutes, hours or days, and 's' if it is in seconds"
+    if unit == "min":
+        assert f"'t' is taken for seconds (1,800 Hz): {asked}" in told(path)[1]
+        assert "note" not in told(path, time_unit="s")[1]
+    else:
+        with pytest.raises(DataError, match=r"'t' in seconds would be [\d,]+ Hz: time_unit='min', 'h' or 'd' if"):
+            read(path, quiet=True)
+
+
+def test_a_lowest_temperature_is_no_time(tmp_path):
+    columns = {"t_min": np.sin(np.arange(24)), "ball": np.cos(np.arange(24)), "a_pan": np.arange(24.0)}
+    assert read(save(columns, tmp_path / "d.csv"), quiet=True).context_names == ("t_min", "ball")
+
+
+def test_an_empty_time_is_told(tmp_path):
+    demos, said = told(save({"t": [None] * 24, **bare()}, tmp_path / "d.csv"))
+    assert (demos.rate, demos.context_names) == (None, ("x_ball",))
+    assert "'t' is called like a time but holds nothing" in said
+
+
+def test_contexts_that_never_change_are_told(tmp_path):
+    _, said = told(save({"x_site": [3.0] * 24, **bare()}, tmp_path / "d.csv"))
+    assert "note      x_site: the same in every row, which says nothing" in said
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path):
+    rows = ['{"ball": 1.5, "a_pan": 2.0}', '{"ball": 1.0, "when": "12:00:01", "a_pan": 2.0, "ball": -1.0}']
+    (tmp_path / "d.jsonl").write_text("\n".join(rows))
+    with pytest.raises(DataError, match=r"d\.jsonl: row 2: the key 'ball' stands there twice: which of both is meant"):
+        read(tmp_path / "d.jsonl", quiet=True)
+
+
+def test_text_in_one_file_of_several_is_an_error_there_and_in_most_a_text(tmp_path):
+    for i in range(3):
+        save({"x_ball": [f"({v})" if i == 1 else v for v in range(24)], "a_pan": np.ones(24)}, tmp_path / f"{i}.csv")
+    with pytest.raises(DataError, match=r"1\.csv: row 1, column 'x_ball': '\(0\)' is not a number: mend it"):
+        read(tmp_path, quiet=True)
+    save({"x_ball": ["a"] * 24, "a_pan": np.ones(24)}, tmp_path / "0.csv")
+    with pytest.raises(ArgumentError, match="no numeric column is left"):
+        read(tmp_path, quiet=True)
+
+
+def test_frames_that_are_lost_behind_an_even_time_are_told(tmp_path):
+    frame = [*range(10), *range(15, 29)]
+    path = save({"frame": frame, "t": np.arange(24) / 10.0, **bare()}, tmp_path / "d.csv")
+    said = told(path)[1]
+    assert "'frame' jumps where 't' goes on evenly, in d: frames are lost there, and the time was written anew" in said
+    assert "lost" not in told(save({"frame": frame, "t": np.array(frame) / 10.0, **bare()}, path))[1]
+    assert len(read(path, time="frame", rate=10.0, gap=0.3, quiet=True)) == 2

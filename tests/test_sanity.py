@@ -40,7 +40,14 @@ FOUND = {
     "context_mm_in_two": ("unit", LIKELY, ()),
     "action_sign_flipped_in_two": ("differs", LIKELY, ()),
     "context_sign_flipped_in_two": ("differs", LIKELY, ()),
+    "context_feet_in_two": ("differs", LIKELY, ()),
+    "context_clock_late_in_two": ("differs", LIKELY, ("crane",)),
+    "action_clock_late_in_two": ("differs", LIKELY, ("crane",)),
     "offset_differs_by_recording": ("offset", LIKELY, ("crane",)),
+    "thousands_points": ("thousands", CERTAIN, ()),
+    "context_wraps_65536": ("wrap", LIKELY, ()),
+    "labels_rounded": ("joint", LIKELY, ()),
+    "label_used_again": ("joint", LIKELY, ()),
     "sensor_frozen_half": ("frozen", LIKELY, ("crane",)),
     "clock_called_ts": ("clock", LIKELY, ()),
     "clock_called_epoch": ("clock", LIKELY, ()),
@@ -114,6 +121,19 @@ def test_long_data_of_any_scale_can_be_looked_at(n: int, length: int, m: int, sc
     made = {"noise": base, "walk": base.cumsum(axis=1), "same": 0.0 * base, "steps": np.sign(base.cumsum(axis=1))}[kind]
     demos = simile.Demonstrations.from_arrays(list(scale * made[..., :m]), list(made[..., m]), rate=30.0)
     assert all(problem.message for problem in find_problems(demos))
+
+
+def test_what_jumps_for_a_moment_or_without_the_action_is_no_other_recording():
+    rng = np.random.default_rng(0)
+    walks = np.cumsum(rng.normal(size=(6, 300, 4)), axis=1)
+    walks[2, 100] += 500.0  # a glitch, in the action too
+    walks[3, 150:, :3] += 500.0  # contexts alone
+    demos = simile.Demonstrations.from_arrays(list(walks[..., :3]), list(walks[..., 3]), rate=30.0)
+    assert "joint" not in [problem.kind for problem in find_problems(demos)]
+    walks[4, 200:] += 500.0
+    demos = simile.Demonstrations.from_arrays(list(walks[..., :3]), list(walks[..., 3]), rate=30.0)
+    (joint,) = (problem for problem in find_problems(demos) if problem.kind == "joint")
+    assert "jump at 1 row, the first in sequence 4, row 201: another sequence begins there" in joint.message
 
 
 def spoiled() -> simile.Demonstrations:

@@ -22,7 +22,7 @@ _INFERRED = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}  # of them in a second
 UNITS = {**_INFERRED, "min": 1.0 / 60.0, "h": 1.0 / 3600.0, "d": 1.0 / 86400.0}
 UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 UNIT_NAMES |= {"min": "minutes", "h": "hours", "d": "days"}
-_FAST, _ABSURD = 1e3, 1e5  # Hz, beyond which nobody moves, and nobody records
+FAST, _ABSURD = 1e3, 1e5  # Hz, beyond which nobody moves, and nobody records
 _MINUTE, _DAY = 60.0, 86400.0
 _CENTURY = (946_684_800.0, 4_102_444_800.0)  # 2000 to 2100, in seconds since 1970
 
@@ -162,14 +162,17 @@ def note_uneven(steps: Steps, period: float, column: str, *, frames: bool) -> li
     return [f"{off} are more than 10 % off {period:.4g} s ({last}): {even}"]
 
 
-def note_unit(column: str, unit: str, rate: float | None, *, whole: bool) -> list[str]:
-    """Return the note on the unit of time that was taken where nobody says it, if another is thinkable."""
+def note_unit(column: str, unit: str, rate: float | None, *, whole: bool, known: bool = False) -> list[str]:
+    """Return the note on the unit of time that was taken where nobody says it, if another is thinkable.
+
+    What cannot be is refused, unless a rate is known.
+    """
     if rate is None:
         return []
     if unit != "s":
         slow = f"for as seconds it would be {rate / UNITS[unit]:.4g} Hz: time_unit='s' overrules"
         return [f"{quote(column)} is taken for {UNIT_NAMES[unit]}, {slow}"]
-    if rate > _FAST:
+    if rate > FAST and not known:
         way_out = "time_unit='min', 'h' or 'd' if it is in minutes, hours or days, and 's' if it is in seconds"
         if rate > _ABSURD:
             raise DataError(f"{quote(column)} in seconds would be {rate:,.0f} Hz: {way_out}")
@@ -316,7 +319,9 @@ def find_timing(
     alike = how.resample is None and rate is None
     known = known or TimeColumn(frames, unit, None if frames else infer_rate(named, alike=alike))
     inferred = known.rate
-    notes = [] if told_unit else note_unit(column, unit, inferred, whole=choice.time_kind == WHOLE)
+    notes = (
+        [] if told_unit else note_unit(column, unit, inferred, whole=choice.time_kind == WHOLE, known=rate is not None)
+    )
     if how.resample is not None:
         if how.gap is None:
             _check_pauses(named, how.resample)

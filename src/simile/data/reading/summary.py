@@ -11,6 +11,8 @@ from simile.data.demonstrations import Demonstrations
 from simile.data.names import list_some
 from simile.data.reading.clock import percent
 
+ENOUGH = 20  # frames, in which what never changes is no chance
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -46,6 +48,7 @@ class Summary:
         left_out = [f"  left out  {list_some(self.left_out)}"] if self.left_out else []
         low, high = self.demos.extremes()
         still = [name for name, a, b in zip(self.demos.context_names, low, high, strict=True) if a == b]
+        still = still if self.demos.n_frames >= ENOUGH else []
         same = [f"{list_some(still, most=4)}: the same in every row, which says nothing"] if still else []
         notes = (*self.notes, *same, *map(str, self.demos.problems))
         return [*left_out, *(f"  note      {note}" for note in notes)]

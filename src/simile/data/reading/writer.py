@@ -16,7 +16,7 @@ from simile._common.files import replacing
 from simile._common.needs import need
 from simile.data.demonstrations import Demonstrations
 from simile.data.reading.arrays import ROLES_KEY
-from simile.data.reading.clock import infer_unit
+from simile.data.reading.clock import FAST, infer_unit
 from simile.data.reading.formats import suffix_of
 from simile.data.reading.tables import METADATA_KEY, Roles
 from simile.errors import ArgumentError
@@ -31,8 +31,8 @@ def write(demos: Demonstrations, path: str | Path) -> None:
 
     The columns are `sequence`, that of the groups where there are some, `t` (seconds, if the rate is known), the
     contexts and the actions. Parquet, Arrow and .npz files also keep which is which, the rate and what the sequences
-    are about; of text files `read` has to be told what it cannot guess. There the time is `t_s` if it is so slow that
-    it would be taken for milliseconds.
+    are about; of text files `read` has to be told what it cannot guess. There the time is `t_s` if it is so slow
+    that it would be taken for milliseconds, or so fast that it might be minutes.
 
     Parameters
     ----------
@@ -74,8 +74,10 @@ def _check(demos: Demonstrations) -> None:
 
 def _clear_time(demos: Demonstrations) -> str:
     """Return the name of the time in files that do not keep the rate: one that tells the unit where it must."""
-    if demos.rate is None or demos.rate > 0.1:
+    if demos.rate is None or 0.1 < demos.rate <= FAST:
         return "t"
+    if demos.rate > FAST:
+        return "t_s"
     return "t" if infer_unit([np.arange(len(d)) / demos.rate for d in demos]) == "s" else "t_s"
 
 

@@ -75,7 +75,7 @@ def find_joints(demos: Demonstrations) -> Iterator[Problem]:
             "joint",
             demos.action_names,
             f"nearly all columns jump at {count(len(rows), 'row')}, the first in {where}: another sequence begins "
-            "there (is a label used again, or rounded by a spreadsheet?), or frames are lost; give each a label of its own",
+            "there (is a label used again, or rounded in a spreadsheet?), or frames are lost; give each its own label",
         )
 
 
@@ -88,9 +88,11 @@ def _scale_steps(parts: Sequence[FloatArray], *, lasting: bool = False) -> Float
     joined = np.nan_to_num(np.concatenate(steps))
     usual = float(np.median(joined[joined > 0.0])) if (joined > 0.0).mean() > 0.5 else 0.0
     if lasting:
-        later = [part[np.minimum(np.arange(len(part)) + FEW, len(part) - 1)] for part in parts]
-        moved = [np.abs(then - part) for then, part in zip(later, parts, strict=True)]
-        joined = np.minimum(joined, np.nan_to_num(np.concatenate(moved)))
+        for before, after in ((0, FEW), (FEW - 1, 1)):  # frames from which, and to which, it has moved as far
+            rows = [np.arange(len(part)) for part in parts]
+            ends = [(np.maximum(r - before, 0), np.minimum(r + after, len(r) - 1)) for r in rows]
+            moved = [np.abs(part[last] - part[first]) for part, (first, last) in zip(parts, ends, strict=True)]
+            joined = np.minimum(joined, np.nan_to_num(np.concatenate(moved)))
     return joined / usual if usual > 0.0 else None
 
 

@@ -220,7 +220,7 @@ def _find_mend(
         [lines.read(demos, number, frames, lag) * w for lag, w in zip(lines.lags, parts, strict=True)], axis=0
     )
     along = each.sum(axis=1)
-    matter = np.flatnonzero(each.std(axis=0) > MATTERS * along.std())
+    matter = np.flatnonzero(each.std(axis=0) > MATTERS * along.std()).tolist()
     without = [_error(along - each[:, j], demo.actions[:, action]) for j in matter]
     most = max(8 * step, FEWEST_SHIFTS)
     for shift in range(-most, most + 1, max(1, step // 3)):
