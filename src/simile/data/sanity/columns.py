@@ -209,16 +209,16 @@ def find_effects(demos: Demonstrations) -> Iterator[Problem]:
     share = 1.0 - with_them / without if without > 0.0 else 0.0
     if share < MATTERS:
         return
-    # An error tells of its set-point as much as the other way round: what is found beside others only is no culprit alone.
+    # An error tells of its set-point as much as the other way round: found beside each other only, neither is accused.
     alone = [j for j in found if len(found) == 1 or _gain_from_actions(tables, actions, j, rest) > FOLLOWS]
-    names = tuple(demos.context_names[j] for j in alone or found)
+    names, acted = tuple(demos.context_names[j] for j in alone or found), list_some(map(escape, demos.action_names))
     follow, them = ("follow", "them") if len(alone) > 1 else ("follows", "it" if alone else "that one")
     yield Problem(
         "effect",
         names,
-        f"{'' if alone else 'one of '}{list_some(map(escape, names))} {follow} from {list_some(map(escape, demos.action_names))}: {share:.0%} of "
-        "the squared error that the other contexts leave goes by the action's own past coming back. At work the policy "
-        f"would listen to itself, and errors add up; leave {them} out, or try the policy in the loop: evaluate(policy, plant=...)",
+        f"{'' if alone else 'one of '}{list_some(map(escape, names))} {follow} from {acted}: {share:.0%} of the squared "
+        "error that the other contexts leave goes by the action's own past coming back. At work the policy would listen "
+        f"to itself, and errors add up; leave {them} out, or try it in the loop: evaluate(policy, plant=...)",
     )
 
 

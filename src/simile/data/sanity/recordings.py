@@ -230,11 +230,11 @@ def _find_mend(
             seconds = "" if demos.rate is None else f" ({abs(shift) / demos.rate:.2g} s)"
             text = f"is about {abs(shift)} frames{seconds} {'later' if shift > 0 else 'earlier'}"
             tried.append((_error(along[before], demo.actions[after, action]), name, f"{text} than elsewhere"))
-            for j, least in zip(matter, without, strict=True):
-                mended = along[before] + each[after, j] - each[before, j]
+            for m, least in zip(matter, without, strict=True):
+                mended = along[before] + each[after, m] - each[before, m]
                 if (error_then := _error(mended, demo.actions[before, action])) < MENDS * least:
                     how = f"{text} beside {escape(name)} than elsewhere"
-                    tried.append((error_then, demos.context_names[j], how))
+                    tried.append((error_then, demos.context_names[m], how))
     for j, column in enumerate(demos.context_names):
         for text, times in _context_changes():
             scale = np.ones(len(lines.center))
