@@ -216,9 +216,9 @@ def find_effects(demos: Demonstrations) -> Iterator[Problem]:
     yield Problem(
         "effect",
         names,
-        f"{'' if alone else 'one of '}{list_some(map(escape, names))} {follow} from {acted}: {share:.0%} of the squared "
-        "error that the other contexts leave goes by the action's own past coming back. At work the policy would listen "
-        f"to itself, and errors add up; leave {them} out, or try it in the loop: evaluate(policy, plant=...)",
+        f"{'' if alone else 'one of '}{list_some(map(escape, names))} {follow} from {acted}: {share:.0%} of the "
+        "squared error that the other contexts leave goes by the action's own past coming back. At work the policy "
+        f"would listen to itself, and errors add up; leave {them} out, or try it in the loop: evaluate(policy, plant=...)",
     )
 
 
