@@ -218,7 +218,7 @@ def find_effects(demos: Demonstrations) -> Iterator[Problem]:
         names,
         f"{'' if alone else 'one of '}{list_some(map(escape, names))} {follow} from {acted}: {share:.0%} of the "
         "squared error that the other contexts leave goes by the action's own past coming back. At work the policy "
-        f"would listen to itself, and errors add up; leave {them} out, or try it in the loop: evaluate(policy, plant=...)",
+        f"would listen to itself, and errors add up; leave {them} out, or try it at work: evaluate(policy, plant=...)",
     )
 
 
