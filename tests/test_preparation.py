@@ -217,7 +217,7 @@ def test_an_action_that_wraps_is_read_rightly_and_wraps_again_online(name: str, 
     check_online(policy, demos, pd.read_csv(odd.source), turn)
 
 
-@pytest.mark.parametrize("plant", [CAMERA, CRANE], ids=str)
+@pytest.mark.parametrize("plant", [CAMERA, CRANE], ids=lambda plant: plant.name)
 def test_a_counter_that_runs_over_is_read_rightly(plant: Plant, tmp_path: Path):
     odd, clean = spoil("context_wraps_65536", plant, tmp_path)
     demos = simile.read(odd.source, **odd.options, wraps={plant.main: 65536}, quiet=True)
