@@ -256,7 +256,17 @@ def _read_all(path: Any, how: ReadOptions, part: Part | None) -> tuple[Demonstra
     if choice.sequence is not None:
         apart = f" by column {choice.shown[choice.sequence]!r}"
         notes += tell_twins(p.name for p in pieces)
-    notes += choice.notes
+    notes += [*choice.notes, *_list_notes(gathered, choice)]
+    source = paths[0].resolve().name if len(tables) == 1 else f"{len(tables)} files"
+    rows = "" if part is None else f", rows {part.rows[0] + 1:,} to {part.rows[1]:,}"
+    left_out = (*choice.left_out, *tables[0].unread)
+    notes += [*grouping.notes, *timing.notes, *([] if repairs is None else repairs.notes)]
+    return demos, Summary(source + rows, demos, apart, timing.said, left_out, tuple(notes), grouping.said)
+
+
+def _list_notes(gathered: Gathered, choice: ColumnRoles) -> list[str]:
+    """Return notes on frames that are lost, on rows in which no person acted, and on texts that turn into numbers."""
+    notes = []
     if gathered.lost:
         lost = list_some(gathered.lost, most=4)
         notes.append(f"frames are lost in {lost}: what comes after is a sequence of its own")
@@ -271,17 +281,12 @@ def _read_all(path: Any, how: ReadOptions, part: Part | None) -> tuple[Demonstra
             f"{gathered.nobody}: these rows are left out, and recordings are cut there; `simile improve` learns from "
             "recordings of a policy at work, and as_is=True (--as-is) reads all rows"
         )
-    notes += [
+    return notes + [
         f"{quote(choice.shown[name])} begins with text but holds numbers further down, and is left out: leave those "
         "fields empty, or drop their rows"
         for name in choice.texts
         if name in gathered.turned
     ]
-    source = paths[0].resolve().name if len(tables) == 1 else f"{len(tables)} files"
-    rows = "" if part is None else f", rows {part.rows[0] + 1:,} to {part.rows[1]:,}"
-    left_out = (*choice.left_out, *tables[0].unread)
-    notes += [*grouping.notes, *timing.notes, *([] if repairs is None else repairs.notes)]
-    return demos, Summary(source + rows, demos, apart, timing.said, left_out, tuple(notes), grouping.said)
 
 
 def _cut(
