@@ -634,7 +634,7 @@ def test_the_pipeline_films_what_is_played(film, policy, games, tmp_path):
     assert len(rows) == 90
     assert float(rows[80]["pan"]) == moments[80].action[0]
     assert float(rows[80]["centroid_x"]) == moments[80].context[features.names.index("centroid_x")]
-    demos = simile.read(table, actions=["pan"], contexts=list(features.names), time="time")
+    demos = simile.read(table, actions=["pan"], contexts=list(features.names), time="time", as_is=True)
     assert demos.n_frames == 90
     told = [json.loads(line) for line in lines.read_text().splitlines()]
     assert told[80]["frame"] == 80

@@ -347,7 +347,7 @@ def test_the_command_describes_data_and_tells_the_delay_of_columns_that_are_neit
     assert "pan is 7." in said
     assert said.splitlines()[-1].startswith("late is 5.")
     found = json.loads(simile_("describe", *how, "--effect", "pan=late", "--json", cwd=tmp_path).stdout)
-    assert list(found) == ["columns", "delays", "effects"]
+    assert list(found) == ["columns", "delays", "effects", "notes"]
     assert [d["cause"] for d in found["delays"]] == ["ball"]
     (effect,) = found["effects"]
     assert effect["clear"] is True

@@ -168,7 +168,7 @@ def test_options_that_cannot_be_are_refused(frame: pd.DataFrame, how: dict[str, 
 
 def test_angles_beyond_use_are_refused(frame: pd.DataFrame):
     with pytest.raises(SimileError, match=r"wraps: a value must be >= -1e\+15 and <= 1e\+15"):
-        read(frame.assign(heading=1e200))
+        read(frame.assign(heading=1e20))
 
 
 # -------------------------------------------------------------------------------------------------------------- corpus

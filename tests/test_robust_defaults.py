@@ -98,7 +98,7 @@ KINDS = {
     "huge contexts": lambda: with_contexts(lambda x: 1e30 * x),
     "contexts beyond single precision": lambda: with_contexts(lambda x: 1e60 * x),
     "tiny contexts": lambda: with_contexts(lambda x: 1e-30 * x),
-    "huge actions": lambda: with_actions(lambda a: 1e100 * a),
+    "huge actions": lambda: with_actions(lambda a: 1e98 * a),
     "tiny actions": lambda: with_actions(lambda a: 1e-100 * a),
     "actions far from zero": lambda: with_actions(lambda a: a + 1e9),
     "outliers": lambda: with_contexts(lambda x: np.where(RNG(0).random(x.shape) < 0.01, 1e6, x)),

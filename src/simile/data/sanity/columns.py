@@ -58,13 +58,18 @@ def find_joints(demos: Demonstrations) -> Iterator[Problem]:
 
     Contexts may jump for a reason, but an action follows them; it does not jump with them.
     """
-    found = [(is_action, _scale_steps(parts, lasting=True)) for _, is_action, parts in list_columns(demos)]
-    scaled = [(is_action, steps > JUMP) for is_action, steps in found if steps is not None]
-    actions = [jumps for is_action, jumps in scaled if is_action]
-    if not actions or len(scaled) < LEAST_JUMPING:
+    counts, by_action, n, n_actions = np.zeros(demos.n_frames, np.intp), np.ones(demos.n_frames, np.bool_), 0, 0
+    for _, is_action, parts in list_columns(demos):  # one by one: together they take more memory than the data
+        if (steps := _scale_steps(parts, lasting=True)) is not None:
+            counts += steps > JUMP
+            n += 1
+            if is_action:
+                by_action &= steps > JUMP
+                n_actions += 1
+    if not n_actions or n < LEAST_JUMPING:
         return
     starts = np.cumsum([0, *map(len, demos.actions)])
-    jumping = np.all(actions, axis=0) & (np.mean([jumps for _, jumps in scaled], axis=0) > MOST_JUMP)
+    jumping = by_action & (counts > MOST_JUMP * n)
     for start in starts:  # what begins a recording, or ends it, is a glitch
         jumping[max(0, start - LABEL_RUN) : start + LABEL_RUN] = False
     rows = np.flatnonzero(jumping)
