@@ -806,3 +806,40 @@ def test_frames_that_are_lost_behind_an_even_time_are_told(tmp_path):
     assert "'frame' jumps where 't' goes on evenly, in d: frames are lost there, and the time was written anew" in said
     assert "lost" not in told(save({"frame": frame, "t": np.array(frame) / 10.0, **bare()}, path))[1]
     assert len(read(path, time="frame", rate=10.0, gap=0.3, quiet=True)) == 2
+
+
+@pytest.mark.parametrize(
+    ("odd", "taken"),
+    [
+        (np.full(24, 1j), False),
+        (np.arange(24.0, dtype=np.longdouble), True),
+        (pd.Series([10**30] * 24, dtype=object), True),
+        (pd.Series([2**63, -1] * 12, dtype=object), True),
+        (pd.Series([np.zeros((2, 2))] * 24), False),
+        (pd.Series(list(np.zeros(24, "V4")), dtype=object), False),
+        (pd.Series(["\ud800"] * 24, dtype=object), False),
+        (pd.Series([pd.NA, 1.0] * 12, dtype=object), True),
+        (pd.Series([{1}] * 24, dtype=object), False),
+    ],
+    ids=["complex", "long double", "10**30", "2**63", "tables", "bytes", "half characters", "NA", "sets"],
+)
+def test_whatever_a_frame_holds_is_read_or_left_out(odd, taken):
+    demos = read(pd.DataFrame(bare()).assign(odd=odd), contexts=None if taken else "x_ball", quiet=True)
+    assert demos.context_names == ("x_ball",)
+    frame = pd.DataFrame(bare()).rename(columns={"x_ball": "ball"}).assign(odd=odd)
+    assert read(frame, quiet=True).context_names == (("ball", "odd") if taken else ("ball",))
+
+
+def test_what_is_masked_is_missing():
+    hidden = np.ma.masked_array(np.arange(24.0), mask=np.arange(24) % 2 == 0)
+    found = read({"x_ball": hidden, "a_pan": np.arange(24.0)}, quiet=True)[0].contexts[:, 0]
+    assert np.isnan(found[::2]).all()
+    assert found[1] == 1.0
+
+
+def test_half_characters_are_refused(tmp_path):
+    for name, row in (("label", '{"run": "\\ud800", "ball": 1, "a_pan": 2}'), ("name", '{"b\\ud800": 1, "a_pan": 2}')):
+        (tmp_path / "d.jsonl").write_text("\n".join([row] * 24))
+        with pytest.raises(DataError, match="half a character"):
+            read(tmp_path / "d.jsonl", quiet=True)
+        assert name

@@ -420,3 +420,13 @@ def test_describe_tells_what_it_found_and_mended(tmp_path: Path):
     assert notes[-1] == "repaired: lines above the header left out: 1 (first: g.csv)"
     (tmp_path / "g.csv").write_bytes(b"\x00\x01\xff nothing")
     assert "there is a header but no row" in simile_("describe", "g.csv", cwd=tmp_path, code=2).stderr
+
+
+def test_pieces_that_repair_has_cut_are_held_out_together(tmp_path: Path):
+    t = np.concatenate([np.arange(40), np.arange(30)]) / 10.0  # a clock that was set back
+    for name in ("a", "b", "c", "d"):
+        columns = {"t": t, "x_ball": np.sin(np.arange(70.0)), "a_pan": np.cos(np.arange(70.0))}
+        pd.DataFrame(columns).to_csv(tmp_path / f"{name}.csv", index=False)
+    demos = simile.read(tmp_path, repair=True, quiet=True)
+    assert demos.names[:3] == ("a/0", "a/1", "b/0")
+    assert demos.groups == tuple("aabbccdd")

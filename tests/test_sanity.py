@@ -184,3 +184,38 @@ def test_commands_tell_and_refuse_in_a_sentence(tmp_path: Path):
     words = ("train", "odd.csv", "--actions", "pan", "--model", "Ridge()", "--out", "run", "--no-report")
     assert "player1 is -999" in simile_(*words, cwd=tmp_path, code=2).stderr
     assert "-999" not in simile_(*words, "--as-is", cwd=tmp_path).stderr
+
+
+def walk_with(change) -> simile.Demonstrations:
+    rng = np.random.default_rng(0)
+    contexts = [np.cumsum(rng.normal(size=(400, 3)), axis=0) for _ in range(6)]
+    actions = [x.mean(axis=1) for x in contexts]
+    for x, a in zip(contexts, actions, strict=True):
+        change(x, a, rng)
+    return simile.Demonstrations.from_arrays(contexts, actions, rate=30.0)
+
+
+def test_what_lies_beyond_all_others_is_told_whatever_its_digits():
+    def put(x, a, rng):
+        x[rng.random(len(x)) < 0.05, 0] = 512.5  # for a moment each
+        x[100:200, 1] = 512.5  # for long: a state of the plant
+
+    (code,) = (problem for problem in find_problems(walk_with(put)) if problem.kind == "code")
+    assert (code.columns, code.certain) == (("x0",), False)
+    assert "512.5 in" in code.message
+    assert "that may stand for a missing value" in code.message
+
+    def spike(x, a, rng):
+        if not len(put_already):
+            a[100] = 1e6
+            put_already.append(1)
+
+    put_already: list[int] = []
+    assert [(p.kind, p.columns) for p in find_problems(walk_with(spike))] == [("code", ("a0",))]
+
+
+def test_an_angle_in_eight_bits_wraps():
+    def wrap(x, a, rng):
+        a[:] = np.round(4.0 * a) % 256
+
+    assert [(p.kind, p.certain) for p in find_problems(walk_with(wrap))] == [("wrap", True)]

@@ -61,8 +61,7 @@ def open_frame(given: Any, path: Path = Path("frame")) -> Table:
     if twice := next((name for name, n in Counter(names).items() if n > 1), None):
         raise ArgumentError(f"frame must have different column names; got {twice!r} {names.count(twice)} times")
     if isinstance(given, Mapping):
-        given = {name: np.asarray(values) for name, values in given.items()}
-        given = {name: values.tolist() if values.dtype == object else values for name, values in given.items()}
+        given = {name: _to_series(name, _to_array(values)) for name, values in given.items()}
     elif hasattr(given, "index") and hasattr(given, "iloc"):
         given = _columns_of_pandas(given)
     try:
@@ -80,19 +79,39 @@ def open_frame(given: Any, path: Path = Path("frame")) -> Table:
 
 def _columns_of_pandas(frame: Any) -> dict[str, Any]:
     """Return the columns of a pandas frame, and its index first where that is of times."""
-    import polars as pl
-
     columns = {str(name): frame[name] for name in frame.columns}
     if frame.index.dtype.kind == "M" or "datetime64" in str(frame.index.dtype):
         name = frame.index.name if isinstance(frame.index.name, str) else "t"
         columns = {name if name not in columns else f"{name} (index)": frame.index.to_series(), **columns}
-    found = {}
-    for name, column in columns.items():
-        try:
-            found[name] = pl.Series(name, column)
-        except (TypeError, ValueError, ImportError, pl.exceptions.PolarsError):  # objects of several kinds
-            found[name] = pl.Series(name, [None if v != v else v for v in column.tolist()], strict=False)
-    return found
+    return {name: _to_series(name, column) for name, column in columns.items()}
+
+
+def _to_array(values: Any) -> Any:
+    """Return values as an array; what is masked is missing."""
+    masked = isinstance(values, np.ma.MaskedArray) and values.dtype.kind in "biuf"
+    return values.astype(np.float64).filled(np.nan) if masked else np.asarray(values)
+
+
+def _to_series(name: str, values: Any) -> Any:
+    """Return a column as a polars series; what polars has no type for is of Python's objects, and tells its kind."""
+    import polars as pl
+
+    if getattr(values.dtype, "kind", "") == "f" and values.dtype.itemsize > 8:
+        values = values.astype(np.float64)
+    if values.dtype != object:
+        with suppress(Exception):  # polars and pyarrow raise a dozen classes between them
+            return pl.Series(name, values)
+    items = [None if v is None or _is_nan(v) else v for v in values.tolist()]
+    for how in ({"strict": True}, {"strict": False}, {"dtype": pl.Object}):
+        with suppress(Exception):
+            found = pl.Series(name, items, **how)
+            if found.null_count() == items.count(None):
+                return found
+    return pl.Series(name, list(map(repr, items)))
+
+
+def _is_nan(value: Any) -> bool:
+    return (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
 
 
 def open_parquet(path: File, element_names: Mapping[str, Sequence[str]] = MappingProxyType({})) -> Table:

@@ -113,11 +113,11 @@ def _infer_groups(
         )
     roots: list[str] = []
     for piece, continues in zip(pieces, goes_on, strict=True):
-        roots.append(roots[-1] if continues else piece.name)
+        roots.append(roots[-1] if continues else piece.source or piece.name)
     n, total = len(set(roots)), sum(parts)
-    if n == total or (n == 1 and not any(goes_on)):
+    if n == total or (n == 1 and len(pieces) == 1 and not any(goes_on)):
         return Grouping([None] * len(pieces), notes=tuple(notes))
-    why = "the clock goes on from sequence to sequence" if any(goes_on) else "gap cuts sequences"
+    why = "the clock goes on from sequence to sequence" if any(goes_on) else "sequences are cut"
     if n == 1:
         note = f"{why}: all {total} are pieces of one recording, and what is held out are other pieces of it"
         return Grouping(roots, RECORDING, notes=(*notes, note))

@@ -41,6 +41,7 @@ class Pieces:
     places: list[IntArray] = field(default_factory=list)  # the numbers of its rows in the file, to mend them
     human: list[BoolArray] = field(default_factory=list)  # whether a person acted, where a column tells
     lost: bool = False  # whether frames are lost in it
+    source: str = ""  # the sequence that it was cut from, if it was
 
     def __len__(self) -> int:
         return sum(map(len, self.actions))
@@ -56,6 +57,7 @@ class Pieces:
         return replace(
             self,
             name=self.name if name is None else name,
+            source=self.source or self.name,
             contexts=pick(self.contexts, rows),
             actions=pick(self.actions, rows if acted is None else acted),
             times=pick(self.times, rows),

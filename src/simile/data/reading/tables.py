@@ -148,6 +148,8 @@ class Table:
     def __post_init__(self) -> None:
         seen: set[str] = set()
         for column in self.columns:
+            if not convert.is_unicode(column.name):
+                raise DataError(f"{self.path}: column {quote(column.name)} holds half a character: rename it")
             if column.name in seen:
                 raise DataError(f"{self.path}: column {quote(column.name)} is there twice: rename one of the two")
             seen.add(column.name)

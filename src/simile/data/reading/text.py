@@ -28,6 +28,7 @@ from simile.data.reading.values import (
     TAIL,
     DamageError,
     Place,
+    is_unicode,
     is_word,
     kind_of,
     look_like_values,
@@ -191,7 +192,7 @@ class _Rows:
             own = [row[i] for row in rows]
             if kind == pl.String:
                 for row, label in enumerate(own):
-                    if not label.isascii() and any("\ud800" <= c <= "\udfff" for c in label):
+                    if not is_unicode(label):
                         raise place.error(row, self.names[i], "not UTF-8 text: save the file as UTF-8", DamageError)
                 values[self.names[i]] = pl.Series([text or None for text in own], dtype=pl.String)
             else:

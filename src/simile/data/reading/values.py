@@ -172,7 +172,7 @@ def plain(values: Any) -> Any:
     import polars as pl
 
     kind = values.dtype
-    if kind.is_integer() and not values.null_count():
+    if kind.is_integer() and "128" not in str(kind) and not values.null_count():
         return values.to_numpy()  # a label must not read '1.0', and nanoseconds keep their end
     if kind.is_numeric() or kind in (pl.Boolean, pl.Null):
         return values.cast(pl.Float64).to_numpy()
@@ -189,7 +189,10 @@ def as_labels(values: Any, column: str, place: Place, *, optional: bool = False)
 
     texts = (pl.String, pl.Categorical, pl.Enum)
     if not isinstance(values, pl.Series) or not (values.dtype.is_integer() or values.dtype in texts):
-        values = pl.Series([None if v is None or v != v else str(v) for v in values], dtype=pl.String)
+        labels = [None if v is None or v != v else str(v) for v in values]
+        if (odd := next((i for i, label in enumerate(labels) if label and not is_unicode(label)), None)) is not None:
+            raise place.error(odd, column, f"{quote(labels[odd])} holds half a character: mend it")
+        values = pl.Series(labels, dtype=pl.String)
     missing = values.is_null()
     if optional and values.dtype == pl.String:
         missing |= values == ""
@@ -197,6 +200,11 @@ def as_labels(values: Any, column: str, place: Place, *, optional: bool = False)
     elif not optional and missing.any():
         raise place.error(missing.arg_true()[0], column, NO_LABEL)
     return values if values.dtype in texts else values.cast(pl.String)
+
+
+def is_unicode(text: str) -> bool:
+    """Return whether a text can be written: JSON and Python may hold halves of characters (surrogates)."""
+    return text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def find_runs(labels: Any) -> dict[str | None, list[slice]]:

@@ -20,8 +20,9 @@ LIMITS = (32767.0, 32768.0, 65535.0, 2147483647.0, 2147483648.0, 4294967295.0)  
 NINES = re.compile(r"9{2,}(\.0*|\.9+0*)?")
 ENOUGH = 20  # rows, of which a sum or a mean is no chance
 HUGE = 1e15  # no quantity of a plant is larger
-APART = 0.5  # times the range of all other values that a code lies outside of it
-PERIODS = {360.0: "360", 2.0 * np.pi: "2 pi", 65536.0: "65536", 4096.0: "4096"}
+APART, BEYOND = 0.5, 100.0  # times the range of all other values that a code lies outside of it, and what is absurd
+MANY, FEW_TIMES = 20, 3  # values of a column that is no choice of a few, and times that a code comes at least
+PERIODS = {360.0: "360", 2.0 * np.pi: "2 pi", 65536.0: "65536", 4096.0: "4096", 256.0: "256"}
 TURN, STEADY = 0.75, 0.1  # of the period: the least jump of a wrap, and the most that all other steps move
 SEVERAL = 3  # jumps of a period in a recording
 LONG_ENOUGH = 50  # frames in which a sensor that changes in most frames does not stand still by chance
@@ -33,38 +34,46 @@ def find_codes(demos: Demonstrations) -> Iterator[Problem]:
     for name, is_action, parts in list_columns(demos):
         values = np.concatenate(parts)
         values, total = values[np.isfinite(values)], len(values)
-        found: dict[float, int] = {}
+        found: dict[float, tuple[int, bool]] = {}
         while len(found) < 3 and (code := _find_code(values)) is not None:
-            found[code] = int(np.count_nonzero(values == code))
-            values = values[values != code]
+            found[code[0]] = int(np.count_nonzero(values == code[0])), code[1]
+            values = values[values != code[0]]
         if found:
             codes = " and ".join(f"{code:g}" for code in found)
-            share = sum(found.values()) / total
+            share, certain = sum(n for n, _ in found.values()) / total, any(sure for _, sure in found.values())
             rest = f"all others lie between {values.min():.4g} and {values.max():.4g}"
+            meant = "that stands for a missing value" if certain else "that may stand for a missing value"
             option = " ".join(f"--missing {quote(f'{escape(name)}={code!r}'.removesuffix('.0'))}" for code in found)
             way = "leave those rows out" if is_action else f"make them empty, or NaN, or read them so: {option}"
             yield Problem(
                 "code",
                 (name,),
-                f"{escape(name)} is {codes} in {100.0 * share:.2g} % of the rows, and {rest}: that stands for a "
-                f"missing value; {way}",
-                certain=True,
+                f"{escape(name)} is {codes} in {100.0 * share:.2g} % of the rows, and {rest}: {meant}; {way}",
+                certain=certain,
             )
 
 
-def _find_code(values: FloatArray) -> float | None:
-    """Return a value at either end that looks like a code and lies far from all others."""
+def _find_code(values: FloatArray) -> tuple[float, bool] | None:
+    """Return a value at either end that lies far from all others and looks like a code, and whether it surely is one.
+
+    Whatever its digits, a value may be one that lies beyond all reason, or that comes now and then, for a moment.
+    """
     if len(values) < 10:
         return None
     for code in (float(values.max()), float(values.min())):
-        if abs(code) < HUGE and abs(code) not in LIMITS and not NINES.fullmatch(f"{abs(code):.10g}"):
-            continue
-        rest = values[values != code]
+        here = values == code
+        rest = values[~here]
         if len(rest) < 3:
             continue
         low, high = float(rest.min()), float(rest.max())
-        if max(code - high, low - code) > APART * (high - low) and len(np.unique(rest[:10_000])) > 2:
-            return code
+        far, unique = max(code - high, low - code), len(np.unique(rest[:10_000]))
+        if far <= APART * (high - low) or unique <= 2:
+            continue
+        if abs(code) >= HUGE or abs(code) in LIMITS or NINES.fullmatch(f"{abs(code):.10g}"):
+            return code, True
+        times, runs = int(here.sum()), int(np.count_nonzero(here[1:] & ~here[:-1])) + int(here[0])
+        if unique > MANY and (far > BEYOND * (high - low) or FEW_TIMES <= times <= 1.5 * runs):
+            return code, False
     return None
 
 
