@@ -175,6 +175,7 @@ def test_what_is_likely_is_told_in_the_verdict_and_leaves_trust_in_doubt():
     assert [problem.columns for problem in demos.problems] == [("feedback",)]
     assert run.notes[0].startswith("feedback ")
     assert f"But {run.notes[0]}." in str(run.verdict)
+    assert "n doubtful data: " in run.verdict.headline
     assert run.verdict.to_dict()["problems"] == list(run.judged.problems) == [run.notes[0]]
 
 

@@ -239,7 +239,8 @@ class Verdict:
         text = ", ".join(clause for clause in clauses if clause) or "nothing could be measured"
         kind = "stretch" if self.in_turn and self.new == PART else RECORDING
         few = "" if self.is_enough else f"on {count(self.recordings, kind)}: "
-        return str(Finding("", f"{few}{text}"))
+        doubt = "on doubtful data: " if self.problems else ""
+        return str(Finding("", f"{few}{doubt}{text}"))
 
     @cached_property
     def accuracy(self) -> Finding:
