@@ -843,3 +843,14 @@ def test_half_characters_are_refused(tmp_path):
         with pytest.raises(DataError, match="half a character"):
             read(tmp_path / "d.jsonl", quiet=True)
         assert name
+
+
+@pytest.mark.parametrize("text", ['"500,{}.5"', "1'{}", '"1.{},5"', "12 {}"])
+def test_numbers_with_marks_between_thousands_are_told(tmp_path, text):
+    column = [text.format(100 + i) for i in range(24)]
+    path = save({"wish": column, **bare()}, tmp_path / "d.csv")
+    demos, said = told(path)
+    assert demos.context_names == ("x_ball",)
+    assert "left out  wish (numbers with marks between their digits)" in said
+    assert "wish: numbers with marks between their digits, as 1,234.5, and left out: write them without" in said
+    assert "marks" not in told(save({"wish": ["192.168.0.1"] * 24, **bare()}, path))[1]

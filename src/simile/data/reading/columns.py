@@ -19,6 +19,7 @@ from simile.data.preparation import Preparation, Wrap, read_pairs
 from simile.data.reading.tables import BOOKKEEPING, FRAME, LIMITED, NUMERIC, WHO, Column, Roles, Table
 from simile.data.reading.values import (
     EMPTY,
+    MARKED,
     NUMBER,
     SPAN,
     STAMP,
@@ -507,6 +508,9 @@ def _notes(
         f"{shown[n]!r} is called like a time but holds {odd_times[n]}: {WRITE_TIMES}"
         for n in find_known([c for c in columns if c.name in odd_times], TIME_NAMES)
     ]
+    marked = [shown[c.name] for c in columns if c.kind == MARKED and c.name not in explicit]
+    if marked:
+        called.append(f"{list_some(marked)}: {MARKED}, as 1,234.5, and left out: write them without")
     return notes + called
 
 

@@ -19,6 +19,7 @@ from simile.errors import DataError
 
 WHOLE, NUMBER, EMPTY, STAMP, TEXT = "whole numbers", "numbers", "nothing", "timestamps", "text"
 SPAN = "durations"  # seconds, whatever their unit in the file
+MARKED = "numbers with marks between their digits"
 
 # What stands for a missing value in text, wherever text is read.
 _WORDS = ("nan", "na", "n/a", "null", "none")
@@ -38,6 +39,7 @@ TAIL = 50  # values at the end of a chunk that tell whether a text has turned in
 SAMPLE = 1000  # values of a column that tell its kind
 NO_DATE = "0001-01-03"  # of times without one; not the first, that no zone leads out of the calendar
 _LONGEST_TIME = 80  # characters
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}([', .\u00a0\u202f])\d{3}(\1\d{3})*([.,]\d+)?", re.ASCII)
 _TIME = re.compile(
     r"(?:(?P<days>\d{1,3}) days?,?\s+)?"
     r"(?:(?P<y>\d{4})[-/.](?P<m>\d\d?)[-/.](?P<d>\d\d?)|(?P<D>\d\d?)\.(?P<M>\d\d?)\.(?P<Y>\d{4}))?[T,\s]*"
@@ -263,7 +265,10 @@ def kind_of(values: Iterable[object]) -> str:
         return EMPTY
     if 2 * sum(_succeeds(to_number, v) for v in seen) >= len(seen):
         return WHOLE if all(_is_whole(v) for v in seen) else NUMBER
-    return STAMP if 2 * sum(_succeeds(to_stamp, v) for v in seen) >= len(seen) else TEXT
+    if 2 * sum(_succeeds(to_stamp, v) for v in seen) >= len(seen):
+        return STAMP
+    marked = [isinstance(v, str) and _THOUSANDS.fullmatch(v.strip()) is not None for v in seen]
+    return MARKED if 2 * sum(marked) >= len(seen) else TEXT
 
 
 def kind_of_array(values: npt.NDArray[Any]) -> str:
