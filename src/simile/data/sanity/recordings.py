@@ -166,8 +166,8 @@ def compare_recordings(demos: Demonstrations) -> Iterator[Problem]:
                 "offset",
                 (name,),
                 f"{escape(name)} lies at another level in each recording, by {_spread_of(levels):.3g} where contexts "
-                f"leave {usual:.3g} open: was its zero set anew, or is a context in another unit in some? Look at them side "
-                "by side",
+                f"leave {usual:.3g} open: was its zero set anew, or is a context in another unit in some? Look "
+                "at them side by side",
             )
 
 
