@@ -174,7 +174,8 @@ def fit_wrap(period: float, raw: FloatArray, recordings: Sequence[FloatArray]) -
     middle = 0.5 * (least + most)
     if not starts:
         return Wrap(period, middle)
-    # As in the log where no recording passes its end, and else about that: other data of it come to the same turn.
+    # As in the log where no recording passes its end. Else the middle is near an end, and moved to the first: between
+    # two ends, far from where recordings pass, lies the border, so that other data of the log come to the same turn.
     first, last = (math.floor((side - starts[0]) / period) for side in (least, most))
     turns = first if first == last else round((middle - starts[0]) / period)
     return Wrap(period, middle - period * turns, starts[0])

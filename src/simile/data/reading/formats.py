@@ -21,7 +21,7 @@ from simile.data.reading.repair import (
     MENDS,
     NO_DATA,
     Repairs,
-    leave_out_strangers,
+    leave_out_unrelated_tables,
     mend_words,
 )
 from simile.data.reading.tables import Budget, Chunk, GoneError, Table, Types
@@ -103,7 +103,7 @@ def _open_damaged(files: Sequence[File], repairs: Repairs, budget: Budget) -> li
             repairs.add(NO_DATA, 1, file)
     if not tables:
         raise errors[0]
-    return leave_out_strangers(tables, repairs)
+    return leave_out_unrelated_tables(tables, repairs)
 
 
 def _open(file: File) -> Table:

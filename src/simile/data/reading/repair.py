@@ -129,19 +129,19 @@ def mend_words(table: Table, repairs: Repairs, *, typed: bool = True) -> Table:
 
     Where columns are `typed`, those of text that hold nothing else are of numbers.
     """
-    spoiled = _find_spoiled(table) if typed else set()
+    spoiled = _find_numbers_with_words(table) if typed else set()
 
     def scan(types: Types, watched: Sequence[str] = ()) -> Iterator[Chunk]:
         for chunk in table.scan(types, watched):
             numbers = [name for name, kind in types.items() if kind in (float, int)]
-            mended = {name: _clear(chunk.values[name], name, chunk.place, repairs) for name in numbers}
+            mended = {name: _remove_words(chunk.values[name], name, chunk.place, repairs) for name in numbers}
             yield replace(chunk, values={**chunk.values, **mended})
 
     columns = tuple(replace(c, kind=NUMBER) if c.name in spoiled else c for c in table.columns)
     return replace(table, columns=columns, scan=scan)
 
 
-def _clear(values: Any, name: str, place: Place, repairs: Repairs) -> Any:
+def _remove_words(values: Any, name: str, place: Place, repairs: Repairs) -> Any:
     """Return the values of a column without words."""
     values = convert.plain(values)
     if isinstance(values, np.ndarray) and values.dtype.kind in "OU":
@@ -163,7 +163,7 @@ def _are_words(texts: Any) -> Any:
     return texts.str.strip_chars().str.to_lowercase().is_in(list(WORDS)).fill_null(False)
 
 
-def _find_spoiled(table: Table) -> set[str]:
+def _find_numbers_with_words(table: Table) -> set[str]:
     """Return the columns of text that hold nothing but numbers and words for missing ones."""
     import polars as pl
 
@@ -182,7 +182,7 @@ def _find_spoiled(table: Table) -> set[str]:
     return {name for name, both in left.items() if all(both)}
 
 
-def leave_out_strangers(tables: list[Table], repairs: Repairs) -> list[Table]:
+def leave_out_unrelated_tables(tables: list[Table], repairs: Repairs) -> list[Table]:
     """Return the tables of numbers that have columns in common, where some have."""
     names = [{c.name for c in table.columns if c.is_numeric} for table in tables]
     counts = Counter(name for some in names for name in some)
@@ -206,7 +206,7 @@ def mend_rows(piece: Pieces, repairs: Repairs, column: str) -> list[Pieces]:
     found: list[Pieces] = []
     begin = 0
     while begin < len(times):
-        n, kept, *mended = _order(times[begin:], values[begin:])
+        n, kept, *mended = _sort_rows(times[begin:], values[begin:])
         if len(mended[1]) + len(mended[2]) > max(_FEW, _DIFFER * n):
             check_later(times[begin:], Place(piece.path, rows=places[begin:]), column)
         for kind, at in zip((DUPLICATE, LATE, SAME), mended, strict=True):
@@ -217,7 +217,7 @@ def mend_rows(piece: Pieces, repairs: Repairs, column: str) -> list[Pieces]:
     return [replace(found[0], name=piece.name)] if len(found) == 1 else found
 
 
-def _order(times: Times, values: FloatArray) -> tuple[int, IntArray, IntArray, IntArray, IntArray]:
+def _sort_rows(times: Times, values: FloatArray) -> tuple[int, IntArray, IntArray, IntArray, IntArray]:
     """Return before which row the clock begins anew, which rows before it are kept, in order, and which were odd.
 
     That is, which stand there twice, are late, and have the time of another row.

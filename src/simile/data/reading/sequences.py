@@ -66,7 +66,7 @@ class Pieces:
             human=pick(self.human, rows),
         )
 
-    def take_hidden_loss(self) -> bool:
+    def find_hidden_loss(self) -> bool:
         """Return whether the numbers of frames jump where the time does not, and let go of the numbers."""
         steps = np.diff(np.concatenate(self.numbers))
         times = np.diff(np.concatenate(self.times)).astype(np.float64) if self.times else np.empty(0)
@@ -178,7 +178,7 @@ def gather(
                 p.name = names_of[label]
     if mend is not None:
         gathered = [[part for p in pieces for part in mend(p)] for pieces in gathered]
-    hidden = tuple(p.name for pieces in gathered for p in pieces if choice.frames and p.take_hidden_loss())
+    hidden = tuple(p.name for pieces in gathered for p in pieces if choice.frames and p.find_hidden_loss())
     # Elsewhere a column of this name has other words in it, such as names.
     human = choice.who is not None and (
         choice.recorded or bool(actors.keys() & NOBODY) or actors.keys() - {None} == {OPERATOR}

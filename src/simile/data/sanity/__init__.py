@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simile.data.sanity.columns import find_action_copies, find_clocks, find_effects, find_joints, find_labels
+from simile.data.sanity.columns import find_action_copies, find_clocks, find_effects, find_joined_sequences, find_labels
 from simile.data.sanity.problem import Problem
 from simile.data.sanity.recordings import compare_recordings, find_repeated_recordings, find_scales
 from simile.data.sanity.values import (
@@ -58,7 +58,7 @@ def _find_all(demos: Demonstrations) -> tuple[Problem, ...]:
         found += find(demos)
         if found:
             return tuple(found)
-    for find in (find_codes, find_thousands, find_wraps, find_joints, *LATER):
+    for find in (find_codes, find_thousands, find_wraps, find_joined_sequences, *LATER):
         known = {name for problem in found for name in problem.columns}
         found += [problem for problem in find(demos) if not known & set(problem.columns)]
     if not any(problem.certain or set(problem.columns) & set(demos.action_names) for problem in found):

@@ -53,7 +53,7 @@ def find_labels(demos: Demonstrations) -> Iterator[Problem]:
             return
 
 
-def find_joints(demos: Demonstrations) -> Iterator[Problem]:
+def find_joined_sequences(demos: Demonstrations) -> Iterator[Problem]:
     """Find rows at which nearly all columns jump, and stay there: other recordings begin, which nothing tells apart.
 
     Contexts may jump for a reason, but an action follows them; it does not jump with them.
